@@ -30,13 +30,16 @@ class LineFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
         try:
-            self.size = os.fstat(self._file).st_size
-            """Size of the file in bytes."""
             if self.size and not _ends_a_line(path):
-                self.size += os.write(self._file, b"\n")
+                os.write(self._file, b"\n")
         except BaseException:
             self.close()
             raise
+
+    @property
+    def size(self) -> int:
+        """Size of the file in bytes. Read each time, because another process may truncate the file to rotate it."""
+        return os.fstat(self._file).st_size
 
     @property
     def is_usable(self) -> bool:
@@ -48,7 +51,8 @@ class LineFile:
 
     def has_room(self, line: bytes, max_bytes: int) -> bool:
         """Returns whether a line fits if the file may have ``max_bytes`` bytes. An empty file has room for any line."""
-        return not self.size or self.size + len(line) <= max_bytes
+        size = self.size
+        return not size or size + len(line) <= max_bytes
 
     def append(self, lines: Sequence[bytes], max_bytes: int) -> int:
         """Write the first line, and as many more lines as fit while the file has at most ``max_bytes`` bytes.
@@ -59,10 +63,8 @@ class LineFile:
         Raises:
             OSError: no line was written.
         """
-        # Another process may have truncated the file, for example to rotate it.
-        self.size = os.fstat(self._file).st_size
-        ends = list(accumulate(map(len, lines)))
-        count = max(1, bisect_right(ends, max_bytes - self.size))
+        size, ends = self.size, list(accumulate(map(len, lines)))
+        count = max(1, bisect_right(ends, max_bytes - size))
         data = memoryview(b"".join(lines[:count]))
         written = 0
         try:
@@ -73,11 +75,10 @@ class LineFile:
             written = ends[count - 1] if count else 0
             self._is_torn = True
             with suppress(OSError):
-                os.ftruncate(self._file, self.size + written)
+                os.ftruncate(self._file, size + written)
                 self._is_torn = False
             if not count:
                 raise
-        self.size += written
         return count
 
     def sync(self) -> None:

@@ -83,3 +83,13 @@ def test_the_umask_limits_the_permissions_of_new_files(path, given, expected):
     finally:
         os.umask(before)
     assert path.stat().st_mode & 0o777 == expected
+
+
+def test_a_file_that_another_process_has_truncated_is_not_rotated(path):
+    lines = RotatedLines(path, 20, keep=2)
+    lines.append([b"0123456789\n"])
+    os.truncate(path, 0)
+    lines.append([b"abcdefghij\n"])
+    lines.close()
+    assert path.read_bytes() == b"abcdefghij\n"
+    assert [each.name for each in path.parent.iterdir()] == [path.name]

@@ -11,6 +11,7 @@ from vllm.v1.request import RequestStatus
 
 from hack.harness.scheduler import Driver, make_scheduler, prompt, vllm_config
 from tenantzone_contract.zone_config.config import ZoneConfig
+from tests.zones.whole_state import state_of
 
 CHANGING = {
     "add_request",
@@ -50,13 +51,17 @@ def test_a_method_that_changes_the_scheduler_waits_for_the_lock(tmp_path, method
     scheduler = driver.scheduler
     driver.declare(ZoneConfig(name="acme", tenant="acme", generation=1))
     request = driver.send("acme", prompt(2), max_tokens=5)
-    other = Driver(make_scheduler(vllm_config(tmp_path), 100))
+
+    def new_request():
+        other = Driver(make_scheduler(vllm_config(tmp_path), 100))
+        return [other.send(None, prompt(2)) for _ in range(2)][-1]
+
     arguments = {
-        "add_request": ([other.send(None, prompt(2)) for _ in range(2)][-1],),
-        "finish_requests": (request.request_id, RequestStatus.FINISHED_ABORTED),
-        "set_pause_state": (PauseState.PAUSED_NEW,),
-        "update_from_output": driver.schedule() if method == "update_from_output" else (),
-    }.get(method, ())
+        "add_request": lambda: (new_request(),),
+        "finish_requests": lambda: (request.request_id, RequestStatus.FINISHED_ABORTED),
+        "set_pause_state": lambda: (PauseState.PAUSED_NEW,),
+        "update_from_output": driver.schedule,
+    }.get(method, tuple)()
     asked = threading.Event()
     lock = scheduler.zone_lock
 
@@ -68,11 +73,16 @@ def test_a_method_that_changes_the_scheduler_waits_for_the_lock(tmp_path, method
         def __exit__(self, *failure):
             return lock.__exit__(*failure)
 
+    def state():
+        return state_of(scheduler.tenancy), list(scheduler.requests), len(scheduler.running), scheduler.pause_state
+
     scheduler.zone_lock = Watched()
+    before = state()
     with lock:
         call = threading.Thread(target=getattr(scheduler, method), args=arguments, daemon=True)
         call.start()
         assert asked.wait(60), "the method asks for the lock"
         assert call.is_alive(), "the method waits for the lock"
+        assert state() == before, "the method changes nothing before it has the lock"
     call.join(60)
     assert not call.is_alive()

@@ -163,3 +163,12 @@ def test_a_place_of_another_index_is_taken_once_and_only_if_that_is_said() -> No
 def test_no_takeover_takes_a_place_of_the_same_index() -> None:
     with pytest.raises(PlaceTaken, match="change the options of second, or remove disk first"):
         Claim("mine", "second", takeover=True).has_to_write("mine/disk", "/mnt")
+
+
+async def test_an_owner_file_is_quoted_in_one_short_line_whatever_it_has(tmp_path: Path) -> None:
+    (tmp_path / "owner").write_bytes(b"forged\n\xff\x1b[2J" + b"a" * 2**20)
+    storage = FileSystemStorage(tmp_path, 0, Claim("mine", "disk", takeover=False))
+    with pytest.raises(StorageError, match="belongs to the index forged") as refused:
+        await storage.check_health()
+    assert len(str(refused.value)) < 2000
+    assert str(refused.value).isprintable()

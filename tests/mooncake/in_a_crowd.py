@@ -55,6 +55,14 @@ async def test_an_owner_that_is_no_text_is_another_one(options: dict[str, str], 
     await backend.close()
 
 
+async def test_an_object_that_is_too_long_for_an_owner_is_refused(options: dict[str, str], client) -> None:
+    backend = make(Storage("pool", "Mooncake", options), "me")
+    client.put("kv/owner", b"a" * 2**20, pinned())
+    with pytest.raises(StorageError, match="kv/owner has 1048576 bytes, too many for the name of an owner"):
+        await backend.check_health()
+    await backend.close()
+
+
 async def test_who_takes_a_prefix_over_goes_on_until_it_has_it(pool: MooncakePool, client) -> None:
     class Quicker:
         """The previous manager claims it again, because it looks just when its claim is gone."""

@@ -159,9 +159,8 @@ class FileSystemStorage(DataStorageBackend):
         """
         owner = self._root / "owner"
         found = ""
-        if owner.exists():
-            with owner.open("rb") as file:
-                found = file.read(MAX_OWNER_BYTES).decode(errors="replace")
+        with contextlib.suppress(FileNotFoundError), owner.open("rb") as file:
+            found = file.read(MAX_OWNER_BYTES).decode(errors="replace")
         if self.claim.has_to_write(found, str(self._root)):
             # The folder may have been replaced or emptied, so known folders and files may no longer exist.
             self._made.clear()

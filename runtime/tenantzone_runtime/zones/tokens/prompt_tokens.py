@@ -41,13 +41,14 @@ class PromptTokens(Generic[W]):
         self._deficits = DeficitRoundRobin()
         self._granted: Counter[Zone] = Counter()
         """Number of prompt tokens granted in this step, by zone."""
-        self._pacing: Pacing[W] | None = None
+        self._with_targets: Collection[Zone] = ()
+        """Zones whose tokens are for their own latency targets. Other zones must not use these tokens."""
 
     def clear(self) -> None:
         """Forget the tokens of a step."""
         self.left.clear()
         self._granted.clear()
-        self._pacing = None
+        self._with_targets = ()
 
     def divide(self, budget: int, prompts: Mapping[Zone, Prompts], running: Collection[Zone]) -> None:
         """Divide tokens of a step among zones.
@@ -75,7 +76,7 @@ class PromptTokens(Generic[W]):
             others: prompts of zones without a current target.
             running: zones with prompts of running requests.
         """
-        self._pacing = pacing
+        self._with_targets = pacing.prompt_tokens.keys()
         self.divide(pacing.of_others, others, running)
         self.left.of_zone |= pacing.prompt_tokens
         if pacing.overdue is not None:
@@ -110,16 +111,15 @@ class PromptTokens(Generic[W]):
     def release_rest(self, zone: Zone, chunk: int) -> None:
         """Release the rest of a zone's tokens if they are too few for a chunk of its prompts.
 
-        Otherwise the rests of several zones may add up to a whole chunk that stays unused. Tokens that a zone got for
-        its own latency target are not released, because other zones must not use them.
+        Otherwise the rests of several zones may add up to a whole chunk that stays unused. Tokens for a zone's own
+        latency target are not released.
 
         Args:
             zone: the zone.
             chunk: minimum number of tokens of the zone's prompts that a step computes, if it computes any.
         """
         rest = self.left.of_zone.get(zone, 0)
-        is_own = self._pacing is not None and zone in self._pacing.prompt_tokens
-        if 0 < rest < chunk and not is_own:
+        if 0 < rest < chunk and zone not in self._with_targets:
             self._deficits.owe(zone, rest)
             self.left.unclaimed += self.left.of_zone.pop(zone)
 
@@ -132,18 +132,14 @@ class PromptTokens(Generic[W]):
         Returns:
             Zones that were turned away for lack of tokens, to be considered again.
         """
-        turned_away, lost = self._let_go(self.left, unused)
+        turned_away, lost = self.left.let_go(unused, self._with_targets)
         for zone, count in lost.items():
             self._deficits.owe(zone, count)
         return turned_away
 
     def zones_after_let_go(self, left: TokensLeft, unused: int) -> list[Zone]:
         """Returns the zones that `let_go` would return, and updates a copy of `left` as `let_go` would update it."""
-        return self._let_go(left, unused)[0]
-
-    def _let_go(self, left: TokensLeft, unused: int) -> tuple[list[Zone], dict[Zone, int]]:
-        # Other zones must not use tokens that a zone got for its own latency target.
-        return left.let_go(unused, self._pacing.prompt_tokens if self._pacing is not None else ())
+        return left.let_go(unused, self._with_targets)[0]
 
     def end_step(self) -> set[Zone]:
         """End the step; a zone is owed the tokens that it was given and did not use.
