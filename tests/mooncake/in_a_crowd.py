@@ -58,7 +58,7 @@ async def test_an_owner_that_is_no_text_is_another_one(options: dict[str, str], 
 async def test_an_object_that_is_too_long_for_an_owner_is_refused(options: dict[str, str], client) -> None:
     backend = make(Storage("pool", "Mooncake", options), "me")
     client.put("kv/owner", b"a" * 2**20, pinned())
-    with pytest.raises(StorageError, match="kv/owner has 1048576 bytes, too many for the name of an owner"):
+    with pytest.raises(StorageError, match="kv/owner has 1048576 bytes, so it does not contain the name of an owner"):
         await backend.check_health()
     await backend.close()
 

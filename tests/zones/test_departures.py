@@ -80,6 +80,7 @@ REMOVED_BY = {
     "zones/model/wait_accounting.py _queued": "the last waiting request leaves its queue",
     "zones/model/wait_accounting.py _since": "the last waiting request leaves its queue",
     "zones/tokens/prompt_tokens.py _granted": "end of the step",
+    "zones/tokens/prompt_tokens.py _with_targets": "end of the step",
     "zones/tokens/step_tokens.py _made_wait": "the next step",
     "zones/tenancy.py _overdue": "upkeep after discard",
     "zones/tiers/tier.py counts": "departure",
