@@ -426,3 +426,19 @@ def test_a_zone_that_could_not_be_looked_up_keeps_its_place_for_the_shared_seat(
     short = engine.wait(core.zone("acme"), 100)
     short.shared = 400
     assert [work for _ in range(5 * (count + 1)) for work in engine.step()[1]] == [short]
+
+
+def test_a_zone_that_loses_its_seats_to_a_new_zone_takes_part_in_the_shared_seat():
+    core = Core(100)
+    engine = SmallEngine(core, seats=10)
+    small, large = declare("small", reserved=10), declare("large", seats=SeatShare(reserved=9))
+    core.apply(small)
+    work = engine.wait(core.ledger.zones["small"], 1, waits_for_else=True)
+    engine.step()
+    core.apply(small, large)
+    for _ in range(10):
+        engine.run(core.ledger.zones["large"], 1)
+        engine.wait(core.ledger.zones["large"], 1)
+    engine.step()
+    work.waits_for_else = False
+    assert engine.step() == ([], [work])

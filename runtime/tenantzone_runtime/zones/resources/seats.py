@@ -131,8 +131,9 @@ class Seats(Generic[W]):
         """Zones with waiting requests and no seats of their own, in the order in which they get the shared seat."""
         self._limited: dict[Zone, None] = {}
         """Zones that have waiting requests, and a limit of seats."""
-        self._sorted_at = 0
-        """Value of ``Totals.spec_changes`` when zones were last divided into owners, others and limited zones."""
+        self._sorted_at = (0, 0)
+        """Values of ``Totals`` when zones were last divided into owners, others and limited zones. A new zone with
+        reserved seats changes no spec, but other zones' seats, which are a share of the rest."""
         self._held: Counter[Zone] = Counter()
         """Number of running and loading requests by zone, as counted for this step."""
         self._claimed: dict[Zone, int] = {}
@@ -247,8 +248,9 @@ class Seats(Generic[W]):
         del self._held[zone]
 
     def _tell_apart(self) -> None:
-        if self._sorted_at != self._totals.spec_changes:
-            self._sorted_at = self._totals.spec_changes
+        now = self._totals.spec_changes, self._totals.seats_reserved
+        if self._sorted_at != now:
+            self._sorted_at = now
             waiting = [*self._owners, *self._others]
             for zones in (self._owners, self._others, self._limited):
                 zones.clear()
