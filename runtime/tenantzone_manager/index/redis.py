@@ -9,7 +9,6 @@ together, and a cluster would store them on different servers. Enable the append
 """
 
 import asyncio
-import contextlib
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -83,6 +82,8 @@ class RedisBackend(IndexBackend):
         self._script = self._client.register_script(files(__package__).joinpath("commit.lua").read_text())
         self._lead = self._client.register_script(_LEAD)
         self._listening: asyncio.Task[None]
+        self._not_subscribed = ""
+        """Error of the last failed subscription."""
         self._shortage = ""
         """Reason why commits that need room are refused; empty if they are accepted."""
         self._heard = 0
@@ -91,7 +92,11 @@ class RedisBackend(IndexBackend):
         """Markers that were published and have not been received yet."""
 
     async def start(self, listener: Listener) -> None:
-        """Connect and subscribe to changes. After each interruption, the listener is called without keys."""
+        """Connect and subscribe to changes. After each interruption, the listener is called without keys.
+
+        Raises:
+            IndexUnavailable: the server does not answer, or does not accept the subscription.
+        """
         try:
             await self._asked(lambda: cast(Awaitable[Any], self._client.ping()))
         except BaseException:
@@ -99,7 +104,16 @@ class RedisBackend(IndexBackend):
             raise
         subscribed = asyncio.Event()
         self._listening = asyncio.create_task(self._listen(listener, subscribed))
-        await subscribed.wait()
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await subscribed.wait()
+        except TimeoutError:
+            why = self._not_subscribed or "it does not answer SUBSCRIBE"
+            await self.close()
+            raise IndexUnavailable(f"the Redis of the index sends no changes: {why}") from None
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         await end([self._listening])
@@ -229,10 +243,12 @@ class RedisBackend(IndexBackend):
 
     async def _listen(self, listener: Listener, subscribed: asyncio.Event) -> None:
         while True:
-            with contextlib.suppress(RedisError, OSError):
+            try:
                 async with self._client.pubsub() as channel:
                     await channel.subscribe(self._key("changed"))
                     await self._pass_on(channel, listener, subscribed)
+            except (RedisError, OSError) as error:
+                self._not_subscribed = str(error)
             # Changes made before the next subscription are not received.
             self._heard += 1
             listener("", ())
