@@ -14,10 +14,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     is also 1 if a package of the extra ``manager`` is not installed.
     """
     with needs_extra("tenantzone-manager", "manager"):
-        _run(sys.argv[1:] if arguments is None else arguments)
+        _run(sys.argv[1:] if arguments is None else arguments, owns_process=arguments is None)
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _run(arguments: Sequence[str], *, owns_process: bool) -> None:
     # Import late, because these modules need packages of the extra, and because --help needs no server modules.
     if arguments[:1] == ["events"]:
         from tenantzone_manager.events import command
@@ -30,7 +30,7 @@ def _run(arguments: Sequence[str]) -> None:
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     from tenantzone_manager.starting import start
 
-    start(options)
+    start(options, owns_process=owns_process)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlparse
+
+from grpc.aio import Server
 
 from tenantzone_contract.bounded_http import HttpBounds, http_served
 from tenantzone_contract.keys.tls import TlsFiles
@@ -69,12 +72,17 @@ def backend_of(index: str, redis_prefix: str) -> IndexBackend:
     return SqliteBackend(Path(index))
 
 
-async def run(settings: AppSettings, started: Callable[[int, int], None] = lambda _http, _grpc: None) -> None:
+async def run(
+    settings: AppSettings,
+    started: Callable[[int, int], None] = lambda _http, _grpc: None,
+    stopping: Callable[[BaseException | None], None] = lambda _error: None,
+) -> None:
     """Serve HTTP and gRPC until a signal ends the process.
 
     Args:
         settings: settings of the process.
         started: called with the HTTP and gRPC port numbers when both ports are open.
+        stopping: called before the servers and the manager stop, with the error for which they stop, or None.
 
     Raises:
         OSError: an address is in use, or the index can't be opened.
@@ -98,23 +106,37 @@ async def run(settings: AppSettings, started: Callable[[int, int], None] = lambd
     async with AsyncExitStack() as stack:
         stack.push_async_callback(manager.stop)
         stack.push_async_callback(rpc.stop, STOP_SECONDS)
-        served = http_served(
-            application,
-            *settings.http,
-            stop_seconds=STOP_SECONDS,
-            bounds=settings.http_bounds,
-            tls=None if tls is None else tls.context(),
-        )
-        http_port = await stack.enter_async_context(served)
-        address = f"{settings.grpc[0]}:{settings.grpc[1]}"
-        rpc_port = rpc.add_insecure_port(address) if tls is None else rpc.add_secure_port(address, tls.credentials())
-        await rpc.start()
-        bounding = asyncio.create_task(bound_connections(rpc_port, settings.grpc_bounds), name="grpc-connections")
-        stack.callback(bounding.cancel)
-        protocol = "HTTP" if tls is None else "HTTPS"
-        _log.info("%s on %s:%d, gRPC on %s:%d", protocol, settings.http[0], http_port, settings.grpc[0], rpc_port)
-        started(http_port, rpc_port)
-        await ended.wait()
+        try:
+            served = http_served(
+                application,
+                *settings.http,
+                stop_seconds=STOP_SECONDS,
+                bounds=settings.http_bounds,
+                tls=None if tls is None else tls.context(),
+            )
+            http_port = await stack.enter_async_context(served)
+            rpc_port = _open_port(rpc, f"{settings.grpc[0]}:{settings.grpc[1]}", tls)
+            await rpc.start()
+            bounding = asyncio.create_task(bound_connections(rpc_port, settings.grpc_bounds), name="grpc-connections")
+            stack.callback(bounding.cancel)
+            protocol = "HTTP" if tls is None else "HTTPS"
+            _log.info("%s on %s:%d, gRPC on %s:%d", protocol, settings.http[0], http_port, settings.grpc[0], rpc_port)
+            started(http_port, rpc_port)
+            await ended.wait()
+        finally:
+            stopping(sys.exception())
+
+
+def _open_port(rpc: Server, address: str, tls: ServerTls | None) -> int:
+    """Open the gRPC port, and return its number.
+
+    Raises:
+        OSError: the address is in use or invalid.
+    """
+    try:
+        return int(rpc.add_insecure_port(address) if tls is None else rpc.add_secure_port(address, tls.credentials()))
+    except RuntimeError as error:
+        raise OSError(f"can't serve gRPC on {address}: {error}") from error
 
 
 async def _started(settings: AppSettings, tls: ServerTls | None, ended: asyncio.Event) -> CacheManager | None:

@@ -8,6 +8,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from tenantzone_contract.keys.renewed import Renewed
 from tenantzone_contract.keys.tls import TlsFiles
@@ -30,33 +31,65 @@ from tenantzone_manager.timing import Timing
 
 _log = logging.getLogger(__name__)
 
+_END_SECONDS: Final = 25.0
+"""Maximum number of seconds of a shutdown. Kubernetes kills the process 5 s later by default."""
 
-def start(options: argparse.Namespace) -> None:
-    """Run a manager until a signal ends it; exit if an option is invalid or the index can't be opened."""
+
+def start(options: argparse.Namespace, *, owns_process: bool) -> None:
+    """Run a manager until a signal ends it; exit if an option is invalid or the index can't be opened.
+
+    Args:
+        options: the command-line options.
+        owns_process: whether to end the process even if a storage hangs, because nothing else runs in it.
+    """
     _allow_connections()
     try:
-        asyncio.run(_serve(_settings(options)))
-    except BlockingIOError:
-        sys.exit(
+        settings = _settings(options)
+    except (ValueError, OSError) as error:
+        sys.exit(_message(error, options))
+    end_later = _end_later if owns_process else lambda _seconds, _message: None
+    if message := asyncio.run(_serve(settings, options, end_later)):
+        sys.exit(message)
+
+
+async def _serve(settings: AppSettings, options: argparse.Namespace, end_later: Callable[[float, str], None]) -> str:
+    """Run a manager. Returns the error because of which it ended; empty if a signal ended it."""
+    message = ""
+    try:
+        await run(settings, stopping=lambda error: end_later(_END_SECONDS, _message(error, options)))
+    except (ValueError, OSError, IndexUnavailable) as error:
+        message = _message(error, options)
+    end_later(STOP_SECONDS, message)
+    return message
+
+
+def _message(error: BaseException | None, options: argparse.Namespace) -> str:
+    if error is None:
+        return ""
+    if isinstance(error, BlockingIOError):
+        return (
             f"tenantzone-manager: another process has opened the index {options.index}; stop that process, or use "
             "Redis as the index of several managers"
         )
-    except (ValueError, OSError, IndexUnavailable) as error:
-        sys.exit(f"tenantzone-manager: {error}")
+    return f"tenantzone-manager: {error}"
 
 
-async def _serve(settings: AppSettings) -> None:
-    await run(settings)
-    # Python waits for all threads before it ends, and a thread may wait for a hanging storage without a limit.
-    ending = threading.Timer(STOP_SECONDS, _end_process)
+def _end_later(seconds: float, message: str) -> None:
+    """End the process after some seconds, with exit code 1 if there is a message.
+
+    Otherwise, a thread that waits for a hanging storage would keep the process alive, because Python joins all threads.
+    """
+    ending = threading.Timer(seconds, _end_process, (message,))
     ending.daemon = True
     ending.start()
 
 
-def _end_process() -> None:
-    _log.warning("a storage still has not answered; the manager ends without its answer")
+def _end_process(message: str) -> None:
+    _log.warning("the shutdown takes too long, most likely because a storage does not answer; the process ends now")
     logging.shutdown()
-    os._exit(0)
+    if message:
+        print(message, file=sys.stderr, flush=True)
+    os._exit(1 if message else 0)
 
 
 def _allow_connections() -> None:

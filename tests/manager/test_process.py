@@ -5,20 +5,23 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
+import redis.asyncio as redis
 from aiohttp.test_utils import TestServer
 
 from hack.harness.redis_server import TIMEOUT_SECONDS, RedisServer
 from hack.ports import free_ports
 from tenantzone_manager.__main__ import main
 from tenantzone_manager.events.reading import Selection, Tally, select
-from tenantzone_manager.index.backend import IndexBackend
+from tenantzone_manager.index.backend import IndexBackend, IndexUnavailable
 from tenantzone_manager.index.redis import RedisBackend
 from tenantzone_manager.manager import CacheManager
 from tenantzone_manager.reads.touches import Touches
@@ -32,7 +35,7 @@ from tenantzone_manager.server.access import (
     read_service_accounts,
 )
 from tenantzone_manager.server.service import Service
-from tests.manager.asking import over_grpc, over_http
+from tests.manager.asking import Client, over_grpc, over_http
 from tests.manager.playing import Playing, eventually, prompt
 from tests.odd_s3 import endless_server
 
@@ -45,12 +48,12 @@ async def starts(tmp_path: Path) -> AsyncIterator[Callable[[], subprocess.Popen[
     http_port, grpc_port = free_ports(2)
     (tmp_path / "ports").write_text(f"{http_port} {grpc_port}")
 
-    def start() -> subprocess.Popen[bytes]:
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
         command = (sys.executable, "-m", "tenantzone_manager", "--anyone", "--index", str(tmp_path / "index.db"))
         ports = ("--listen", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}")
         events = ("--events", str(tmp_path / "events.jsonl"), "--events-keep", "2", "--events-max-bytes", "100000")
-        path = os.pathsep.join(sys.path)
-        started.append(subprocess.Popen([*command, *ports, *events], env={**os.environ, "PYTHONPATH": path}))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        started.append(subprocess.Popen([*command, *ports, *events, *arguments], env=environment))
         return started[-1]
 
     yield start
@@ -117,18 +120,58 @@ async def test_a_storage_that_answers_without_end_does_not_keep_a_manager_from_e
         with endless_server() as (url, is_asked):
             options = {"bucket": "cache", "endpoint": url, "region": "us-east-1"}
 
-            async def is_registered() -> bool:
-                try:
-                    await ask("RegisterStorage", storage={"name": "bucket", "type": "S3", "options": options})
-                except aiohttp.ClientConnectorError:
-                    assert process.poll() is None
-                    return False
-                return True
-
-            await eventually(is_registered, True)
+            await register(ask, process, {"name": "bucket", "type": "S3", "options": options})
             assert await asyncio.to_thread(is_asked.wait, 60)
             process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(process.wait, 60) == 0
+
+
+async def register(ask: Client, process: subprocess.Popen[bytes], storage: dict[str, Any]) -> None:
+    async def is_registered() -> bool:
+        try:
+            await ask("RegisterStorage", storage=storage)
+        except aiohttp.ClientConnectorError:
+            assert process.poll() is None
+            return False
+        return True
+
+    await eventually(is_registered, True)
+
+
+async def test_credentials_that_can_not_be_read_keep_neither_a_manager_nor_other_storages_waiting(
+    starts: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    (tmp_path / "credentials").mkdir()
+    os.mkfifo(tmp_path / "credentials" / "hangs")
+    process = starts("--credentials", str(tmp_path / "credentials"))
+    http_port, _ = map(int, (tmp_path / "ports").read_text().split())
+    options = {"bucket": "cache", "endpoint": "http://127.0.0.1:1", "region": "us-east-1", "credentials": "hangs"}
+    async with over_http(http_port) as ask:
+        await register(ask, process, {"name": "bucket", "type": "S3", "options": options})
+        async with asyncio.timeout(60):
+            await ask("UnRegisterStorage", name="bucket")
+            await ask("RegisterStorage", storage={"name": "bucket", "type": "S3", "options": options})
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.wait, 60) == 0
+
+
+@pytest.mark.parametrize("port", [0, 1], ids=["HTTP", "gRPC"])
+async def test_a_manager_whose_port_is_in_use_ends_although_a_storage_hangs(
+    starts: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "a")
+    first = starts()
+    ports = [int(each) for each in (tmp_path / "ports").read_text().split()]
+    with endless_server() as (url, is_asked):
+        options = {"bucket": "cache", "endpoint": url, "region": "us-east-1"}
+        async with over_http(ports[0]) as ask:
+            await register(ask, first, {"name": "bucket", "type": "S3", "options": options})
+        assert await asyncio.to_thread(is_asked.wait, 60)
+        first.kill()
+        first.wait()
+        with socket.create_server(("127.0.0.1", ports[port])):
+            assert await asyncio.to_thread(starts().wait, 60) == 1
 
 
 def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
@@ -261,3 +304,13 @@ async def test_tokens_are_reviewed_and_their_service_accounts_are_pools(tmp_path
     with pytest.raises(Unauthenticated):
         await tokens.authenticate("t3")
     assert asked.count("t3") == 2, "what it could not be known by may be back"
+
+
+async def test_a_redis_that_refuses_the_subscription_is_reported(redis_server: RedisServer, tmp_path: Path) -> None:
+    """Since version 7, a new user of Redis may use no channel."""
+    async with redis.Redis.from_url(redis_server.url) as client:
+        await client.acl_setuser("manager", enabled=True, passwords=["+p"], keys=["*"], commands=["+@all"])
+        backend = RedisBackend(redis_server.url.replace("//", "//manager:p@"), f"{tmp_path}/", 1.0)
+        with pytest.raises(IndexUnavailable, match=r"sends no changes: .*permission"):
+            await backend.start(lambda _space, _keys: None)
+        await client.acl_deluser("manager")

@@ -41,7 +41,10 @@ class S3Client:
         self._options: dict[str, Any] = {"config": config, **options}
         self._credentials = credentials
         self._read_credentials = b""
+        self._connecting = threading.Lock()
+        """Held while credentials are read and a client is created, which may take long."""
         self._lock = threading.Lock()
+        """Protects the client. Never held while anything is read."""
         self._client: Any = None
         # The threads end when this object is no longer referenced.
         self._threads = ThreadPoolExecutor(_THREADS, "s3")
@@ -74,30 +77,27 @@ class S3Client:
 
     async def close(self) -> None:
         """Close the connections. The next request searches for credentials again, and opens new connections."""
-
-        def close() -> None:
-            with self._lock:
-                self._close()
-
-        # Close in a thread, because another thread may hold the lock while it reads the credentials.
-        await asyncio.to_thread(close)
+        self._close()
 
     def _close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def _connected(self) -> Any:
-        with self._lock:
+        with self._connecting:
             if self._credentials is not None:
                 self._look_at(self._credentials)
-            if self._client is None:
+            if (client := self._client) is None:
                 session = get_session()
                 if self._credentials is not None:
                     session.set_config_variable("credentials_file", str(self._credentials))
                     session.set_config_variable("profile", "default")
-                self._client = create_client(session, **self._options)
-            return self._client
+                client = create_client(session, **self._options)
+                with self._lock:
+                    self._client = client
+            return client
 
     def _look_at(self, credentials: Path) -> None:
         """Close the connections if the credentials file has changed."""
