@@ -28,10 +28,14 @@ def needs_extra(program: str, *extras: str) -> Iterator[None]:
 
 
 def _is_in_installed_package(module: str) -> bool:
-    """Returns whether the top-level package of a missing module is installed."""
-    package, dot, _ = module.partition(".")
+    """Returns whether the package that should contain a missing module is installed."""
+    package, dot, _ = module.rpartition(".")
+    try:
+        found = find_spec(package) if dot else None
+    except ValueError:
+        # The package was loaded without a specification, for example as the main program.
+        return True
     # A namespace package has no origin. Several distributions may share it, and the missing one may be in an extra.
-    found = find_spec(package) if dot else None
     return found is not None and found.origin is not None
 
 

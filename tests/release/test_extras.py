@@ -351,6 +351,15 @@ def test_a_module_of_a_namespace_package_may_be_missing_because_of_an_extra(tmp_
         importlib.import_module("shared_namespace.part")
 
 
+def test_a_module_that_a_package_in_a_namespace_lacks_is_no_missing_extra(tmp_path, monkeypatch):
+    (tmp_path / "other_namespace" / "installed").mkdir(parents=True)
+    (tmp_path / "other_namespace" / "installed" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("other_namespace.installed.part", "__main__.part"):
+        with pytest.raises(ModuleNotFoundError), needs_extra("program", "manager"):
+            importlib.import_module(module)
+
+
 def test_advice_without_optuna_names_the_command_that_installs_it():
     done = python(RUN, ["optuna"], ["tenantzone_replay", "advise", "missing.jsonl"])
     assert (done.returncode, done.stderr) == (
